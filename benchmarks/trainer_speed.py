@@ -1,6 +1,7 @@
 """Images per second of the trainer's loop ÷ the best plain PyTorch loop, in interleaved pairs.
 
     python -m benchmarks.trainer_speed [--networks resnet20,resnet50_v1_5] [--precisions fp32,bf16] [--pairs N]
+    python -m benchmarks.trainer_speed --networks resnet20 --regions 24 [--batch 64]
 
 Both train the same architecture from the same weights on the same images, at the same batch and precision, with the same
 optimizer and loss. The script stops if the losses of the first steps differ. The plain loop is the code of an expert:
@@ -14,17 +15,22 @@ Each side has its own process, and one sleeps while the other works. Segments of
 a drift of the machine affects both. The plain process uses PyTorch's defaults. AIPerf's process keeps freed memory as every
 rank does (`aiperf/train/rank_context.py`), and `--keep-memory` enables this for the plain one too. A ratio above 1 means
 that AIPerf is faster. On a GPU the absolute value and MFU are printed too.
+
+`--regions N` compares trainer.compile=regions with eager steps instead (processor time on a processor). It prints what regions
+add to the starts of trials of a network and N descendants by random morphs.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from random import Random
 from typing import Literal, assert_never
 
 import torch
@@ -40,13 +46,19 @@ from aiperf.rng import derive
 from aiperf.statistics.interleaved import Ratio, interleaved
 from aiperf.system.peaks import DataType, board_variant, peak
 from aiperf.train.collectives.collective import SingleRank
+from aiperf.train.execution import Execution
+from aiperf.train.execution_mode import EAGER, REGIONAL
 from aiperf.train.loop import train
+from aiperf.train.memory_limits import blank, rehearse
 from aiperf.train.precision import choose
 from aiperf.train.rank_context import RankContext, keep_freed_memory
-from aiperf.train.torch_network import build, initialise
+from aiperf.train.regions import compilations
+from aiperf.train.torch_network import build, initialise, placed
 from aiperf.train.trainer_config import TrainerConf
 from benchmarks.pairs import describe_machine, order, side_process
-from morphism import Graph, cost, start
+from morphism import Budget, Graph, cost, start
+from morphism.grow import grow
+from morphism.legal import choices
 
 CLASSES = 10
 SEED = 0
@@ -330,11 +342,15 @@ class OwnSide:
     def seconds(self, steps: int) -> float:
         return _timed(self._loop, steps)
 
+    def used_seconds(self, steps: int) -> float:
+        """Seconds of a processor's threads, or of the clock for an accelerator."""
+        return _timed(self._loop, steps, time.process_time if self._task.device.type == "cpu" else time.perf_counter)
 
-def _timed(loop: Loop | OwnLoop, steps: int) -> float:
-    began = time.perf_counter()
+
+def _timed(loop: Loop | OwnLoop, steps: int, clock: Callable[[], float] = time.perf_counter) -> float:
+    began = clock()
     loop.do(steps)
-    return (time.perf_counter() - began) / steps
+    return (clock() - began) / steps
 
 
 def compare(
@@ -351,6 +367,39 @@ def compare(
         steps = max(2, round(seconds / plain("choose")))
         ratio = interleaved(lambda: plain("seconds", steps), lambda: own("seconds", steps), pairs)
     return ratio, task.batch / sorted(ratio.b)[len(ratio.b) // 2]
+
+
+def gain_of_regions(task: Task, threads: int, seconds: float, pairs: int) -> Ratio:
+    """Return seconds per step eager ÷ by regions."""
+    of_mode = [replace(task, own=(*task.own, ("compile", compile))) for compile in ("off", "regions")]
+    with side_process(OwnSide, of_mode[0], threads) as eager, side_process(OwnSide, of_mode[1], threads) as regional:
+        losses = eager("loss"), regional("loss")
+        if not math.isclose(*losses, rel_tol=LOSS_TOLERANCE):
+            sys.exit(f"both sides must compute the same; losses of the first {COMPARED_STEPS} steps: {losses!r}")
+        steps = max(2, round(seconds / eager("used_seconds", 2)))
+        return interleaved(lambda: eager("used_seconds", steps), lambda: regional("used_seconds", steps), pairs)
+
+
+def starts_by_regions(task: Task, children: int) -> Iterator[tuple[float, int]]:
+    """Yield for each network of a lineage the processor seconds that regions add to two first steps, and new functions."""
+    graph, draw, precision = task.graph, Random(SEED), choose(task.precision, task.device)
+    budget, conf = Budget.of(graph, 8.0), replace(CONF, compile="off")
+    for _ in range(children + 1):
+        spent = []
+        before = compilations()
+        for mode in (EAGER, REGIONAL):
+            network = placed(build(graph), task.device, channels_last=conf.channels_last)
+            initialise(network, SEED)
+            images = blank(graph, task.batch, task.device, precision, channels_last=conf.channels_last)
+            began = sum(os.times()[:4])  # with the compiler's processes
+            execution = Execution(network, mode, images, precision)
+            for _ in (1, 2):
+                rehearse(network, images, precision)
+            execution.verify()
+            spent.append(sum(os.times()[:4]) - began)
+        yield spent[1] - spent[0], compilations() - before
+        found = choices(graph, budget)
+        graph = grow(graph, draw.choice(found.of(draw.choice(found.kinds()))))
 
 
 def _wait(device: torch.device) -> None:
@@ -378,6 +427,7 @@ def main() -> None:
         "--keep-memory", action="store_true", help="the plain loop's process keeps its freed memory too"
     )
     parser.add_argument("--own", default="", help="our side's options: compile=on,cuda_graphs=on")
+    parser.add_argument("--regions", type=int, metavar="CHILDREN", help="compare regions with eager steps")
     arguments = parser.parse_args()
     own = tuple((name, value) for name, _, value in (each.partition("=") for each in arguments.own.split(",") if each))
     threads = arguments.threads or torch.get_num_threads()
@@ -393,6 +443,16 @@ def main() -> None:
         pairs = arguments.pairs or (20 if is_small else 10)
         for precision in arguments.precisions.split(","):
             task = Task(network, precision, batch, STEPS, device, own)
+            if arguments.regions:
+                gain = gain_of_regions(task, threads, arguments.seconds, pairs)
+                print(f"{network} batch {batch} {precision}, images/s by regions ÷ eager: {gain}", flush=True)
+                added, new = zip(*starts_by_regions(task, arguments.regions), strict=True)
+                print(
+                    f"start of a trial: +{added[0]:.1f} s and {new[0]} functions in the first, "
+                    f"{sum(added) / len(added):+.2f} s in the mean of {len(added)}, at most {max(new[1:])} new ones a child",
+                    flush=True,
+                )
+                continue
             ratio, speed = compare(task, arguments.compile, arguments.keep_memory, threads, arguments.seconds, pairs)
             print(
                 f"{network} batch {batch} {precision}: {ratio}; ours {speed:.1f} images/s{_mfu(network, precision, speed)}",

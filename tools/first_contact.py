@@ -30,12 +30,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
     from aiperf.data.dataset_config import DataSetConf
     from aiperf.train.execution_mode import ExecutionMode
@@ -107,9 +105,7 @@ class Rule:
 
 
 DECISIONS = (
-    Rule(
-        "regions", "eager", 1.15, "build regions into the program, and do not compile whole networks for several ranks"
-    ),
+    Rule("regions", "eager", 1.15, "add the accelerator to FASTER_BY_REGIONS (aiperf/train/execution_mode.py)"),
     Rule("compiled", "regions", 1.10, "compile whole networks for trials above an hour, next to the trial before"),
     Rule("graphs, small batch", "eager, small batch", 1.2, "use CUDA graphs for steps below 10 ms"),
     Rule(
@@ -186,7 +182,7 @@ class Prepared:
     close: Callable[[], None]
 
 
-def prepared(batch: int, precision: str, mode: ExecutionMode, *, in_regions: bool, is_searched: bool) -> Prepared:
+def prepared(batch: int, precision: str, mode: ExecutionMode, *, is_searched: bool) -> Prepared:
     import torch
 
     from aiperf.train.execution import Execution
@@ -201,8 +197,6 @@ def prepared(batch: int, precision: str, mode: ExecutionMode, *, in_regions: boo
     chosen.switch_on()
     torch.backends.cudnn.benchmark = is_searched and device.type == "cuda"
     network = build(graph)
-    if in_regions:
-        network.straight_line = with_regions(graph)
     initialise(network, 0)
     network.to(device).to(memory_format=torch.channels_last).train()  # type: ignore[call-overload]  # torch's stub lacks it
     optimiser, scaler = optimiser_of(network, TrainerConf()), chosen.scaler()
@@ -235,7 +229,6 @@ def rate(
     precision: str = "bf16",
     mode: ExecutionMode | None = None,
     *,
-    in_regions: bool = False,
     is_searched: bool = True,
 ) -> Rows:
     """Yield the images per second of a training step. An error is a row of the table."""
@@ -247,7 +240,7 @@ def rate(
     from morphism import cost
 
     try:
-        ready = prepared(batch, precision, mode or EAGER, in_regions=in_regions, is_searched=is_searched)
+        ready = prepared(batch, precision, mode or EAGER, is_searched=is_searched)
         seconds = seconds_of(ready.step)
         text = f"{batch / seconds:.0f} images/s, {1e3 * seconds:.2f} ms, first step {ready.first:.1f} s"
         if torch.cuda.is_available():
@@ -322,12 +315,12 @@ def kernels() -> Rows:
     """Time of a step by class of kernel. The twelve longest kernels are printed."""
     from torch.profiler import ProfilerActivity, profile
 
-    from aiperf.train.execution_mode import EAGER
+    from aiperf.train.execution_mode import EAGER, REGIONAL
     from aiperf.train.tracing.kernel_trace import kernel_class
 
     on_cuda, steps = here().type == "cuda", 3
-    for name, in_regions in (("kernels, eager", False), ("kernels, regions", True)):
-        ready = prepared(BATCH, "bf16", EAGER, in_regions=in_regions, is_searched=True)
+    for name, mode in (("kernels, eager", EAGER), ("kernels, regions", REGIONAL)):
+        ready = prepared(BATCH, "bf16", mode, is_searched=True)
         for _ in range(steps):
             ready.step()
         sync()
@@ -353,7 +346,9 @@ def largest(sums: dict[str, float], count: int) -> list[tuple[str, float]]:
 
 
 def regions() -> Rows:
-    yield from rate("regions", in_regions=True)
+    from aiperf.train.execution_mode import REGIONAL
+
+    yield from rate("regions", mode=REGIONAL)
 
 
 def compiled(name: str = "compiled", *, cuda_graphs: bool = False) -> Rows:
@@ -531,115 +526,6 @@ def overflow() -> Rows:
         optimiser.zero_grad()
     change = float((layer.weight - before).abs().max())
     yield "overflow", change, f"largest change {change:.2g}"
-
-
-# --- regions: normalisation, addition and ReLU compiled by shape, convolutions eager
-
-_REGIONS: dict[tuple[object, ...], Callable[..., Any]] = {}
-
-
-def _wide(of_channels: Tensor) -> Tensor:
-    return of_channels[:, None, None]
-
-
-def _forward(
-    x: Tensor,
-    rest: Tensor | None,
-    weight: Tensor,
-    bias: Tensor,
-    mean: Tensor,
-    variance: Tensor,
-    part: float,
-    least: float,
-) -> tuple[Tensor, Tensor, Tensor]:
-    import torch
-
-    exact = x.float()
-    spread, centre = torch.var_mean(exact, (0, 2, 3), correction=0)
-    count = x.numel() // x.shape[1]
-    mean.mul_(1 - part).add_(centre, alpha=part)
-    variance.mul_(1 - part).add_(spread * (count / (count - 1)), alpha=part)
-    scale = (spread + least).rsqrt()
-    normalised = (exact - _wide(centre)) * _wide(scale * weight) + _wide(bias)
-    return (normalised if rest is None else normalised + rest.float()).relu().to(x.dtype), centre, scale
-
-
-def _backward(
-    gradient: Tensor, x: Tensor, y: Tensor, weight: Tensor, centre: Tensor, scale: Tensor, has_rest: bool
-) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-    import torch
-
-    through = torch.where(y > 0, gradient, 0).float()
-    normalised, count = (x.float() - _wide(centre)) * _wide(scale), x.numel() // x.shape[1]
-    of_bias, of_weight = through.sum((0, 2, 3)), (through * normalised).sum((0, 2, 3))
-    of_x = _wide(weight * scale) * (through - _wide(of_bias / count) - normalised * _wide(of_weight / count))
-    return of_x.to(x.dtype), through.to(gradient.dtype) if has_rest else None, of_weight, of_bias
-
-
-def _region(function: FunctionType, x: Tensor, has_rest: bool) -> Callable[..., Any]:
-    """Return the compiled function for a shape. Each shape has a function of its own: torch limits recompilations."""
-    import torch
-
-    key = function, has_rest, tuple(x.shape), x.dtype
-    if key not in _REGIONS:
-        code = function.__code__.replace(co_name=f"{function.__name__}_{len(_REGIONS)}")
-        _REGIONS[key] = torch.compile(FunctionType(code, function.__globals__), fullgraph=True, dynamic=False)
-    return _REGIONS[key]
-
-
-def with_regions(graph: Graph) -> Callable[..., Tensor]:
-    import torch
-
-    from aiperf.train import torch_network
-    from morphism import ops
-
-    class Region(torch.autograd.Function):
-        @staticmethod
-        def forward(context: Any, x: Tensor, rest: Tensor | None, weight: Tensor, bias: Tensor, *more: Any) -> Tensor:
-            y, centre, scale = _region(_forward, x, rest is not None)(x, rest, weight, bias, *more)  # type: ignore[arg-type]
-            context.save_for_backward(x, y, weight, centre, scale)
-            context.has_rest = rest is not None
-            return y  # type: ignore[no-any-return]
-
-        @staticmethod
-        def backward(context: Any, gradient: Tensor) -> Any:
-            gradient = gradient.contiguous(memory_format=torch.channels_last)
-            of = _region(_backward, gradient, context.has_rest)  # type: ignore[arg-type]
-            return *of(gradient, *context.saved_tensors, context.has_rest), None, None, None, None
-
-    def region(x: Tensor, norm: Any, rest: Tensor | None = None) -> Any:
-        if not norm.training:
-            return torch.relu(norm(x) if rest is None else norm(x) + rest)
-        more = norm.running_mean, norm.running_var, norm.momentum, norm.eps
-        return Region.apply(x, rest, norm.weight, norm.bias, *more)  # type: ignore[no-untyped-call]
-
-    def only_reader(index: int) -> int | None:
-        return graph.readers[index][0] if len(graph.readers[index]) == 1 else None
-
-    def is_a(index: int | None, kind: type) -> bool:
-        return index is not None and isinstance(graph.nodes[index].op, kind)
-
-    replaced, inside = dict[int, str](), set[int]()
-    for index, node in enumerate(graph.nodes):
-        if not isinstance(node.op, ops.BatchNormalisation) or (after := only_reader(index)) is None:
-            continue
-        norm = "self" + "".join(f"._modules[{each!r}]" for each in node.name.split("."))
-        if is_a(after, ops.Relu):
-            replaced[after] = f"region(v{node.inputs[0]}, {norm})"
-            inside.add(index)
-        elif is_a(after, ops.Add) and after not in inside and is_a(end := only_reader(after), ops.Relu):
-            (other,) = (each for each in graph.nodes[after].inputs if each != index)
-            assert end is not None
-            replaced[end] = f"region(v{node.inputs[0]}, {norm}, v{other})"
-            inside |= {index, after}
-    lines = ["def forward(self, v0):"]
-    for index in range(1, len(graph.nodes) - 1):
-        if index not in inside:
-            text = replaced.get(index) or torch_network.expression(graph, index).replace(".relu_()", ".relu()")
-            lines.append(f"    v{index} = {text}")
-    scope = dict(torch_network.SCOPE, region=region)
-    exec("\n".join([*lines, f"    return v{graph.nodes[-1].inputs[0]}"]), scope)
-    return scope["forward"]  # type: ignore[no-any-return]
 
 
 # --- calls of the steps, and the table

@@ -51,6 +51,14 @@ def _planned(plan: Plan, number: int) -> Iterator[Line]:
     accelerators = f"{shape.accelerators} accelerators" if shape.accelerators else "no accelerators"
     ranks = f"{counted(shape.ranks, 'rank')} ({conf.trainer.collective})"
     yield "a worker", f"{accelerators}, {ranks}, batch {space.default_batch_size} each"
+    graphs, compiling = conf.trainer.cuda_graphs, conf.trainer.compile
+    if shape.accelerators and shape.ranks > 1 and graphs != "off" and compiling in ("off", "auto"):
+        is_sure = (graphs, compiling) == ("on", "off")
+        condition = "" if is_sure else "if CUDA graphs are chosen without compiling, "
+        yield (
+            "",
+            f"{condition}no gradient exchange overlaps with the backward pass: graphs are captured before the exchange",
+        )
     yield "planned for", f"{shape.device}, {size(shape.memory_bytes)} a rank ({shape.source})"
     yield from _set_up(conf)
     yield from _network(conf, plan.network, plan.dataset, shape)

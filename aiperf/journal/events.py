@@ -413,6 +413,8 @@ class TrialPrepared(Event, frozen=True, kw_only=True):
     compile_seconds: Seconds
     cuda_graphs: bool = False
     """True if all kernels of a pass were launched by one call."""
+    regions: bool = False
+    """True if normalisation, addition and ReLU were compiled as one function, and convolutions were not."""
 
 
 class GradientCounts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):

@@ -1,4 +1,4 @@
-"""Execution of a network's training step eagerly, compiled or with CUDA graphs, and measurement of the fastest of these modes.
+"""Execution of a network's training step: eagerly, compiled, by regions or with CUDA graphs. The fastest mode is measured.
 
 A mode counts only if it was really used: torch.compile by itself falls back to eager execution without an error.
 """
@@ -29,6 +29,7 @@ from aiperf.train.memory_limits import DoesNotFit, rehearse
 from aiperf.train.optimiser import optimiser_of
 from aiperf.train.precision import Precision, unsearched
 from aiperf.train.rank_context import RankContext
+from aiperf.train.regions import compilations, in_regions, regions_of
 from aiperf.train.torch_network import Network
 
 _TIMED_STEPS = 3
@@ -59,6 +60,10 @@ class Execution:
         if mode.compiled:
             assert isinstance(network, Network)
             network._compiled_call_impl = _compiled(network, mode, compiler, ranks)
+        elif mode.regions:
+            assert isinstance(network, Network)
+            _keep_code_private()
+            network._compiled_call_impl = _called(network, in_regions(network._graph, compiler))
         elif mode.cuda_graphs:
             with _refusals_are_not_had():
                 _capture(network, images, precision)
@@ -93,7 +98,9 @@ class Execution:
         _strip(self._network)
 
     def compilations(self) -> int:
-        """Return the number of compiled versions of the network's forward pass. 0 if torch.compile did not compile it."""
+        """Return the number of compiled versions of the network's forward pass or of its regions. 0: torch compiled nothing."""
+        if self.mode.regions:
+            return compilations()
         from torch._dynamo.eval_frame import _debug_get_cache_entry_list
 
         assert isinstance(self._network, Network)
@@ -101,7 +108,9 @@ class Execution:
 
     def verify(self) -> None:
         """Raise ModeUnavailable if the first run did not use this mode. Call it after the first run."""
-        if self.mode.compiled and not self.compilations():
+        if self.mode.regions and isinstance(self._network, Network) and not regions_of(self._network._graph):
+            raise ModeUnavailable("the network has no batch normalisation before a ReLU")
+        if self.mode.needs_compiler and not self.compilations():
             raise ModeUnavailable("torch.compile compiled nothing: unset TORCH_COMPILE_DISABLE and TORCHDYNAMO_DISABLE")
         if self.mode.compiled and self.mode.cuda_graphs and _graphs_left_out() > self._graphs_left_out:
             raise ModeUnavailable(
@@ -132,6 +141,10 @@ def _compiled(network: Network, mode: ExecutionMode, compiler: str, ranks: int) 
         dynamic=False,
         **options,
     )
+    return _called(network, step)
+
+
+def _called(network: Network, step: Callable[[Network, Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     itself = weakref.ref(
         network
     )  # a strong reference would be a cycle, and keep the network until the garbage collector runs
@@ -179,7 +192,12 @@ def _keep_code_private() -> Scratch | None:
 
 def _forget_compiled() -> None:
     """Release what torch keeps of deleted networks, including pools of CUDA graphs. Takes 0.5 ms (torch 2.13)."""
-    torch.compiler.reset()
+    if not compilations():
+        torch.compiler.reset()
+    elif torch.cuda.is_available():  # a reset would forget the regions, too
+        from torch._inductor.cudagraph_trees import reset_cudagraph_trees
+
+        reset_cudagraph_trees()
 
 
 def _graphs_left_out() -> int:
@@ -222,7 +240,7 @@ def fastest(
     """
 
     def tried(mode: ExecutionMode) -> tuple[Execution | None, str]:
-        if not mode.compiled:
+        if not mode.needs_compiler:
             return prepared(mode)
         # the first rank of a host compiles while the others wait, and they read its code from the cache of the host
         first = None if context.reads_code else prepared(mode)

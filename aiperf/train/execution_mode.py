@@ -1,4 +1,4 @@
-"""Choice of the mode in which a training step is executed: eager, CUDA graphs, compiled, or both. No torch here.
+"""Choice of the mode in which a training step is executed: eager, by regions, CUDA graphs, compiled. No torch here.
 
 On CPUs `auto` never compiles: eager channels_last is as fast there (ratio 1.0 for ResNet-50 at 224×224, torch 2.13, 2-core
 AVX-512 machine, where compiling took 35–59 s).
@@ -17,29 +17,47 @@ from aiperf.train.trainer_config import TrainerConf
 
 @dataclass(frozen=True, slots=True)
 class ExecutionMode:
-    """Mode in which a training step is executed. It is eager if both fields are False."""
+    """Mode in which a training step is executed. It is eager if all fields are False."""
 
     compiled: bool = False
     cuda_graphs: bool = False
     """One call launches all kernels of a forward or a backward pass. False: each kernel is launched separately."""
+    regions: bool = False
+    """Normalisation, addition and ReLU are compiled as one function, convolutions are not (`aiperf/train/regions.py`)."""
+
+    @property
+    def needs_compiler(self) -> bool:
+        return self.compiled or self.regions
 
 
 EAGER = ExecutionMode()
+REGIONAL = ExecutionMode(regions=True)
+FASTER_BY_REGIONS: frozenset[str] = frozenset()
+"""Accelerators on which `auto` tries regions, as torch names them: `tools.first_contact` measured 1.15 × eager or more. None
+was measured yet."""
 
 
-def modes_of(conf: TrainerConf, *, on_cuda: bool) -> tuple[ExecutionMode, ...]:
+def modes_of(conf: TrainerConf, accelerator: str) -> tuple[ExecutionMode, ...]:
     """Return the execution modes that the options trainer.compile and trainer.cuda_graphs allow, the cheapest to prepare first.
 
-    >>> modes_of(TrainerConf(), on_cuda=False)
-    (ExecutionMode(compiled=False, cuda_graphs=False),)
+    `accelerator`: its name by torch, '' for a processor.
+
+    >>> modes_of(TrainerConf(), "")
+    (ExecutionMode(compiled=False, cuda_graphs=False, regions=False),)
     """
+    on_cuda = accelerator != ""
     if conf.cuda_graphs == "on" and not on_cuda:
         raise conflict("trainer.cuda_graphs='on'", "a CPU", "Take 'off' or 'auto'")
-    return tuple(
+    if conf.compile == "regions":
+        return (REGIONAL,)
+    modes = [
         ExecutionMode(compiled, graphed)
         for compiled in _open(conf.compile, on_cuda=on_cuda)
         for graphed in _open(conf.cuda_graphs, on_cuda=on_cuda)
-    )
+    ]
+    if conf.compile == "auto" and conf.channels_last and accelerator in FASTER_BY_REGIONS:
+        modes.insert(1, REGIONAL)
+    return tuple(modes)
 
 
 def _open(choice: str, *, on_cuda: bool) -> tuple[bool, ...]:
@@ -61,6 +79,7 @@ class Expectation:
 GUESSES: Mapping[ExecutionMode, Expectation] = {
     EAGER: Expectation(0.0, 1.0),
     ExecutionMode(cuda_graphs=True): Expectation(3.0, 0.97),
+    REGIONAL: Expectation(30.0, 0.8),
     # for a ResNet-50, rather too much than too little
     ExecutionMode(compiled=True): Expectation(90.0, 0.87),
     ExecutionMode(compiled=True, cuda_graphs=True): Expectation(90.0, 0.85),
@@ -93,7 +112,7 @@ class Expectations:
 
         >>> expected = Expectations({EAGER: Expectation(0, 1.0), ExecutionMode(compiled=True): Expectation(60, 0.8)})
         >>> [expected.next_to_try((EAGER, ExecutionMode(compiled=True)), {EAGER: 0.1}, steps) for steps in (2999, 3001)]
-        [None, ExecutionMode(compiled=True, cuda_graphs=False)]
+        [None, ExecutionMode(compiled=True, cuda_graphs=False, regions=False)]
         """
         fastest = min(measured.values())
 

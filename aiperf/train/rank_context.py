@@ -13,7 +13,7 @@ from aiperf.data.opened import OpenData
 from aiperf.train.checkpoints.checkpoint import Writer
 from aiperf.train.collectives.collective import Collective, Scaler
 from aiperf.train.device import Timeline, timeline_of
-from aiperf.train.execution_mode import GUESSES, Expectations, modes_of
+from aiperf.train.execution_mode import EAGER, GUESSES, ExecutionMode, Expectations, modes_of
 from aiperf.train.heartbeat import RankHeartbeat
 from aiperf.train.memory_limits import memory_of_rank
 from aiperf.train.precision import Precision, choose
@@ -39,6 +39,8 @@ class RankContext:
     """Writer of checkpoints on rank 0. None on other ranks."""
     task: Task
     liveness: RankHeartbeat = field(default_factory=RankHeartbeat)
+    modes: tuple[ExecutionMode, ...] = (EAGER,)
+    """Modes in which a step may be executed, the cheapest to prepare first."""
     expected: Expectations = field(default_factory=lambda: Expectations(GUESSES))
     compiler: str = "inductor"
     reads_code: bool = False
@@ -62,7 +64,7 @@ class RankContext:
         `local_rank`: its number among them. Raise BadConfiguration for a precision or execution mode that the device lacks, or
         for a detector without pycocotools.
         """
-        modes_of(conf, on_cuda=device.type == "cuda")
+        modes = modes_of(conf, torch.cuda.get_device_name(device) if device.type == "cuda" else "")
         liveness = liveness or RankHeartbeat()
         precision = choose(conf.precision, device)
         precision.switch_on()
@@ -83,6 +85,7 @@ class RankContext:
             writer=writer,
             task=_task_of(start, conf),
             liveness=liveness,
+            modes=modes,
             reads_code=local_rank > 0 and not device.index,  # the number of a device is a part of compiled code
         )
 

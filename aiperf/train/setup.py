@@ -18,7 +18,6 @@ from aiperf.train import memory_limits
 from aiperf.train.checkpoints.checkpoint import DamagedCheckpoint, NoCheckpoint, Snapshot, load
 from aiperf.train.collectives.collective import Exchange, Scaler
 from aiperf.train.execution import Execution, fastest, of_first_rank, timed
-from aiperf.train.execution_mode import modes_of
 from aiperf.train.heartbeat import Stage
 from aiperf.train.optimiser import initial_state, load_state, optimiser_of, state_by_name
 from aiperf.train.rank_context import RankContext
@@ -123,6 +122,7 @@ def prepare(
             ranks=context.collective.ranks,
             compiled=execution.mode.compiled,
             cuda_graphs=execution.mode.cuda_graphs,
+            regions=execution.mode.regions,
             build_seconds=built - began,
             weights_seconds=time.monotonic() - rehearsed,
             compile_seconds=rehearsed - built,
@@ -180,8 +180,7 @@ def _rehearse(
     def eager_passes() -> None:
         memory_limits.rehearse_eager_passes(network, images, _last_share(context, batch), context.precision)
 
-    open_modes = modes_of(context.conf, on_cuda=context.device.type == "cuda")
-    return fastest(open_modes, network, images, context, run, ahead, eager_passes)
+    return fastest(context.modes, network, images, context, run, ahead, eager_passes)
 
 
 def _last_share(context: RankContext, batch: int) -> int:

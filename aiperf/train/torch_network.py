@@ -10,6 +10,7 @@ import linecache
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from math import nan, sqrt
+from types import MappingProxyType
 from typing import Any, assert_never
 
 import torch
@@ -23,6 +24,7 @@ from morphism import (
     Gather,
     Graph,
     Identity,
+    Node,
     RandomTensor,
     TokenNumbers,
     Tokens,
@@ -53,9 +55,12 @@ def placed(module: nn.Module, device: torch.device, *, channels_last: bool) -> n
     return module
 
 
-def source(graph: Graph) -> str:
-    """Python source of the forward function, with `del` after a value's last use."""
-    return "\n".join(("def forward(self, v0):", *(f"    {line}" for line in _lines(graph)), ""))
+def source(graph: Graph, regions: Mapping[int, tuple[int, ...]] = MappingProxyType({})) -> str:
+    """Python source of the forward function, with `del` after a value's last use.
+
+    `regions`: nodes that one call of `region` computes, by the last of them (`aiperf/train/regions.py`).
+    """
+    return "\n".join(("def forward(self, v0):", *(f"    {line}" for line in _lines(graph, regions)), ""))
 
 
 class Network(nn.Module):
@@ -68,7 +73,7 @@ class Network(nn.Module):
             layer = _layer(graph, index)
             if layer is not None:
                 _context(self, node.name.split("."), layer)
-        self.straight_line = _compile(graph)
+        self.straight_line = compiled_source(graph)
         """Function of this network's own that forward calls, with its own code object."""
 
     def forward(self, images: Tensor) -> Tensor:
@@ -80,7 +85,7 @@ class Network(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        self.straight_line = _compile(self._graph)
+        self.straight_line = compiled_source(self._graph)
 
 
 class _UnsetConvolution(nn.Conv2d):
@@ -211,15 +216,32 @@ def _context(parent: nn.Module, path: list[str], layer: nn.Module) -> None:
         parent = parent.get_submodule(segment)
 
 
-def _lines(graph: Graph) -> Iterator[str]:
+def _lines(graph: Graph, regions: Mapping[int, tuple[int, ...]]) -> Iterator[str]:
     for features in sorted({node.op.head_features for node in graph.nodes if isinstance(node.op, ops.Attention)}):
         yield f"angles{features} = rotary_angles(v0, {features})"
-    for index, node in enumerate(graph.nodes[1:-1], start=1):
-        yield f"v{index} = {expression(graph, index)}"
-        spent = [f"v{entering}" for entering in dict.fromkeys(node.inputs) if graph.readers[entering][-1] == index]
+    end = {part: last for last, parts in regions.items() for part in parts}
+    for index in range(1, len(graph.nodes) - 1):
+        if end.get(index, index) != index:
+            continue
+        parts = regions.get(index, (index,))
+        inputs = [entering for part in parts for entering in graph.nodes[part].inputs if entering not in parts]
+        if index in regions:
+            first, *added = (f"v{entering}" for entering in inputs)
+            yield f"v{index} = region({', '.join((first, _layer_path(graph.nodes[parts[0]]), *added))})"
+        else:
+            yield f"v{index} = {expression(graph, index)}"
+        spent = [
+            f"v{entering}"
+            for entering in dict.fromkeys(inputs)
+            if max(end.get(reader, reader) for reader in graph.readers[entering]) == index
+        ]
         if spent:
             yield f"del {', '.join(spent)}"
     yield f"return v{graph.nodes[-1].inputs[0]}"
+
+
+def _layer_path(node: Node) -> str:
+    return "self" + "".join(f"._modules[{segment!r}]" for segment in node.name.split("."))
 
 
 def expression(graph: Graph, index: int) -> str:
@@ -236,9 +258,8 @@ def expression(graph: Graph, index: int) -> str:
             | ops.Attention()
             | ops.GatedMlp()
         ):
-            path = "".join(f"._modules[{segment!r}]" for segment in node.name.split("."))
             beside = f", angles{node.op.head_features}" if isinstance(node.op, ops.Attention) else ""
-            return f"self{path}({first}{beside})"
+            return f"{_layer_path(node)}({first}{beside})"
         case ops.Relu():
             return f"{first}.relu_()" if _may_overwrite(graph, node.inputs[0]) else f"{first}.relu()"
         case ops.Add():
@@ -282,12 +303,15 @@ SCOPE: dict[str, Any] = {
 """Functions that expressions call."""
 
 
-def _compile(graph: Graph) -> Callable[[Network, Tensor], Tensor]:
-    text = source(graph)
-    name = f"<network {graph.fingerprint[:16]}>"
+def compiled_source(
+    graph: Graph, regions: Mapping[int, tuple[int, ...]] = MappingProxyType({}), **more: Callable[..., Any]
+) -> Callable[[Network, Tensor], Tensor]:
+    """`more`: functions that the source calls in addition to `SCOPE`."""
+    text = source(graph, regions)
+    name = f"<network {graph.fingerprint[:16]}{' in regions' if regions else ''}>"
     # so that a traceback shows the line that failed
     linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
-    scope = dict(SCOPE)
+    scope = SCOPE | more
     exec(compile(text, name, "exec"), scope)  # names enter the text only as quoted keys
     forward: Callable[[Network, Tensor], Tensor] = scope["forward"]
     return forward

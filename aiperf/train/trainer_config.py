@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PrecisionChoice = Literal["auto", "fp32", "tf32", "bf16", "fp16"]
 LaunchChoice = Literal["auto", "on", "off"]
+CompileChoice = Literal["auto", "on", "off", "regions"]
 RateDecay = Literal["linear", "cosine"]
 LossScaling = Literal["auto", "off"]
 
@@ -70,8 +71,12 @@ class TrainerConf:
     """
     channels_last: bool = True
     """Store images and convolution weights with the channel as the fastest axis."""
-    compile: str = field(default="auto", metadata={"among": get_args(LaunchChoice)})
-    """Use torch.compile: on, off or auto. Default: auto, which measures before a long trial whether compiling saves time."""
+    compile: str = field(default="auto", metadata={"among": get_args(CompileChoice)})
+    """Use torch.compile: on, off, regions or auto.
+
+    `regions` compiles normalisation with addition and ReLU, once for all networks of a run, and no convolutions. Default: auto,
+    which measures before a long trial whether compiling saves time.
+    """
     cuda_graphs: str = field(default="off", metadata={"among": get_args(LaunchChoice)})
     """Launch all kernels of a pass by one call, with or without `compile`: on, off or auto (measured, as for
     `compile`). Default: off, until it has been run on a GPU.
@@ -159,6 +164,10 @@ class TrainerConf:
         if self.collective == "none" and self.ranks is not None and self.ranks > 1:
             fix = f"Leave trainer.ranks out, or take {COLLECTIVES_IN_WORDS}"
             raise conflict("trainer.collective='none'", f"trainer.ranks={self.ranks!r}", fix)
+        if self.compile == "regions" and not self.channels_last:
+            raise conflict("trainer.compile='regions'", "trainer.channels_last=False", "Leave one of them out")
+        if self.compile == "regions" and self.cuda_graphs == "on":
+            raise conflict("trainer.compile='regions'", "trainer.cuda_graphs='on'", "Leave one of them out")
 
 
 def complete(options: dict[str, Any], start: str, *, is_tokens: bool) -> None:

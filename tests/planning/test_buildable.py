@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from aiperf.cli.plan_lines import plan_table
 from aiperf.config import BatchConf, BudgetConf, RunConf, configure, from_plain
 from aiperf.data.dataset_config import DigitsConf, ImagenetConf, SyntheticConf
 from aiperf.errors import BadConfiguration
@@ -264,3 +265,17 @@ def test_a_typed_batch_is_limited_a_scheduled_one_lowered() -> None:
         with pytest.raises(BadConfiguration, match=law):
             require_batches(plan, words)
     require_batches(make_plan(configure(["batch.largest=718"]), SHAPE), ["batch.largest=718"])
+
+
+@pytest.mark.parametrize(
+    ("graphs", "compiling", "said"), [("on", "off", "sure"), ("auto", "auto", "if"), ("off", "on", "")]
+)
+def test_plan_says_where_no_exchange_overlaps(graphs: str, compiling: str, said: str) -> None:
+    conf = configure([f"trainer.cuda_graphs={graphs}", f"trainer.compile={compiling}"])
+    for ranks in (1, 2):
+        shape = msgspec.structs.replace(SHAPE, accelerators=ranks, ranks=ranks)
+
+        text = str(plan_table(make_plan(conf, shape), "one worker"))
+
+        assert ("no gradient exchange overlaps" in text) == (said != "" and ranks > 1)
+        assert ("if CUDA graphs are chosen" in text) == (said == "if" and ranks > 1)

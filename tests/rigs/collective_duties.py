@@ -25,11 +25,11 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from aiperf.train.collectives.collective import Collective, Exchange, Joining, is_of_exchange, join
 from aiperf.train.device import HostTimeline
 from aiperf.train.execution import Execution
-from aiperf.train.execution_mode import ExecutionMode
+from aiperf.train.execution_mode import REGIONAL, ExecutionMode
 from aiperf.train.optimiser import EagerSgd
 from aiperf.train.precision import Precision
 from aiperf.train.torch_network import build, initialise
-from morphism import Convolution, Dense, GlobalAveragePooling, Graph, Input, Node, Relu, Softmax
+from morphism import BatchNormalisation, Convolution, Dense, GlobalAveragePooling, Graph, Input, Node, Relu, Softmax
 from morphism.ops import Op
 from tests.builders.order import plain_graph
 
@@ -166,7 +166,7 @@ def carry_out(here: Rank) -> dict[str, Any]:
     training.exchange.update()
     answers["weights"] = training.weights()
     answers["traced"] = _traced(here, training)
-    answers["overlapping"] = _overlapping(collective)
+    answers["overlapping"] = [_overlapping(collective, mode) for mode in (ExecutionMode(compiled=True), REGIONAL)]
 
     one = torch.ones(1)
     answers["through"] = {
@@ -179,17 +179,17 @@ def carry_out(here: Rank) -> dict[str, Any]:
     return answers
 
 
-def _overlapping(collective: Collective) -> list[str]:
-    """Return the order of events in a compiled backward pass: parts of the network begin, gradients are handed over."""
+def _overlapping(collective: Collective, mode: ExecutionMode) -> list[str]:
+    """Return the order of events in a backward pass: compiled parts of the network begin, gradients are handed over."""
     if collective.ranks == 1:
         return []
-    layers: list[Op] = [Convolution(256, 3, padding=1), Relu()] * 4
+    layers: list[Op] = [Convolution(256, 3, padding=1), *([BatchNormalisation()] if mode.regions else []), Relu()] * 4
     layers += [GlobalAveragePooling(), Dense(3), Softmax()]
     nodes = [Node("input", Input(1, 8, 8), ())]
     nodes += [Node(f"layer{number}", layer, (number,)) for number, layer in enumerate(layers)]
     network, (images, labels) = build(Graph(tuple(nodes))), batch()
     initialise(network, seed=0)
-    Execution(network, ExecutionMode(compiled=True), images, Precision("fp32", "cpu"), "aot_eager", collective.ranks)
+    Execution(network, mode, images, Precision("fp32", "cpu"), "aot_eager", collective.ranks)
     events: list[str] = []
 
     def told(hand_over: Callable[..., Any]) -> Callable[..., Any]:
@@ -212,7 +212,7 @@ def _overlapping(collective: Collective) -> list[str]:
         open_nodes: list[Any] = [loss.grad_fn]
         while open_nodes:
             node = open_nodes.pop()
-            if "CompiledFunction" in type(node).__name__:
+            if "CompiledFunction" in type(node).__name__ or "_Region" in type(node).__name__:
                 node.register_prehook(lambda gradients: events.append("part"))
             open_nodes += [before for before, _ in node.next_functions if before is not None]
         exchange.backward(loss)

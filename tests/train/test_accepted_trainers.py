@@ -48,7 +48,7 @@ def is_built(trainer: TrainerConf | None) -> None:
         require_memory(conf, START, shape)
     except BadConfiguration:
         return
-    assert modes_of(trainer, on_cuda=False)
+    assert modes_of(trainer, "")
     choose_collective(trainer.collective, min(8, ranks_of_worker(trainer, 0, 2)), on_cuda=False)
     precision = choose(trainer.precision, CPU)
     try:
@@ -98,7 +98,7 @@ def test_the_plan_refuses_what_a_rank_on_a_processor_refuses(precision: str, gra
 
     def refuses_rank() -> bool:
         try:
-            modes_of(trainer, on_cuda=False)
+            modes_of(trainer, "")
             choose(precision, CPU)
         except BadConfiguration:
             return True

@@ -57,7 +57,7 @@ importing_inductor = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWa
 
 @given(choices, choices)
 def test_open_modes_follow_the_configuration(compiling: str, graphs: str) -> None:
-    found = modes_of(TrainerConf(compile=compiling, cuda_graphs=graphs), on_cuda=True)
+    found = modes_of(TrainerConf(compile=compiling, cuda_graphs=graphs), "NVIDIA H100 80GB HBM3")
 
     wanted = {"on": {True}, "off": {False}, "auto": {True, False}}
     assert {mode.compiled for mode in found} == wanted[compiling]

@@ -155,7 +155,6 @@ def _warm_up(context: RankContext) -> None:
     import torch
     from torch import nn
 
-    from aiperf.train.execution_mode import modes_of
     from aiperf.train.optimiser import optimiser_of
     from aiperf.train.torch_network import placed
 
@@ -175,7 +174,7 @@ def _warm_up(context: RankContext) -> None:
     exchange.backward(loss)
     exchange.update()
     exchange.close()
-    if any(mode.compiled for mode in modes_of(context.conf, on_cuda=context.device.type == "cuda")):
+    if any(mode.needs_compiler for mode in context.modes):
         importlib.import_module("torch._dynamo")  # takes a second
     torch.save(network.state_dict(), io.BytesIO())
     context.timeline.anchor()

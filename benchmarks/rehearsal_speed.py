@@ -30,7 +30,7 @@ from searchers.history import History, Request
 from searchers.propose import propose
 from searchers.searcher_config import RandomConf
 
-MOST_OF_A_LINE, MOST_OF_A_PROPOSAL = 5.0, 1.2
+MOST_OF_A_LINE, MOST_OF_A_PROPOSAL = 5.0, 0.75
 """Limits of the ratios to plain Python."""
 
 

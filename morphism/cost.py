@@ -5,14 +5,15 @@ divide, square root 4, exponential 8. Layers: Table II, see `layer_cost` and doc
 are counted. A layer that reads only the image has no input gradient, as in Table III, an exception that Table II omits.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import compress
 from types import MappingProxyType
 from typing import NamedTuple, assert_never
 
 from morphism import ops
-from morphism.graph import Graph, known, once_per_graph, remember
+from morphism.graph import Graph, known, once_per_graph, once_per_node, remember
 from morphism.shapes import Map, Shape, TokenNumbers, Tokens, Vector, channels_of
 
 _BYTES_PER_VALUE = 4  # FP32: a master weight, its gradient, each of its moments, and logits in the loss
@@ -295,39 +296,42 @@ def held(graph: Graph) -> tuple[bool, ...]:
     return tuple(is_held)
 
 
-@once_per_graph
-def layer_costs(graph: Graph) -> tuple[LayerCost, ...]:
+@once_per_node
+def layer_costs(graph: Graph, index: int) -> LayerCost:
     """Return the cost of each node (operations per image, parameters), in the order of the nodes."""
-    shapes = graph.shapes
-    return tuple(
-        [
-            layer_cost(node.op, tuple([shapes[index] for index in node.inputs]), output, reads_image=reads_image)
-            for node, output, reads_image in zip(graph.nodes, shapes, graph.reads_image, strict=True)
-        ]
-    )
+    node, shapes = graph.nodes[index], graph.shapes
+    entering = tuple([shapes[entry] for entry in node.inputs])
+    return layer_cost(node.op, entering, shapes[index], reads_image=graph.reads_image[index])
 
 
-def hand_on_layer_costs(graph: Graph, grown: Graph, changed: Iterable[int], *, at: int = 0, added: int = 0) -> None:
-    """Store the costs of the layers of the graph `grown`, derived from the known costs of its parent `graph`.
+@once_per_node
+def _stored(graph: Graph, index: int) -> tuple[int, int, int]:
+    """Return the elements of the output, the elements that the layer stores besides, and the indices."""
+    op, output = graph.nodes[index].op, graph.shapes[index]
+    if isinstance(output, Tokens) and output == graph.shapes[-1] and isinstance(op, ops.Dense | ops.Softmax):
+        return 0, 0, 0  # logits of a language model: Cost.fp32_elements
+    return output.elements, held_within(op, output), output.elements * (type(op) in _KEEPS_INDICES)
 
-    Nothing is stored if the costs of the parent are not known yet, or if no parameters precede the node before the added nodes.
-    Only the layers in `changed` are counted: indices of the nodes of `grown` with another operation, input shape or output
-    shape. `at`: index of the first added node. `added`: number of added nodes. All others of them depend on the first.
-    """
-    layers = known(graph, layer_costs)
-    # nodes added after the image have parameters, so that later layers need input gradients that the parent did not need
-    if layers is None or (added and graph.reads_image[at - 1]):
+
+@once_per_graph
+def _by_kind(graph: Graph) -> dict[str, LayerCost]:
+    layers: dict[str | None, list[LayerCost]] = {}
+    for node, layer in zip(graph.nodes, layer_costs(graph), strict=True):
+        layers.setdefault(kind(node.op), []).append(layer)
+    return {name: total(layers.get(name, [])) for name in KINDS}
+
+
+def hand_on_sums(graph: Graph, grown: Graph, changed: Collection[int], *, added: int = 0) -> None:
+    """Store the sums of `grown` by kind of layer, from those of `graph`. Arguments as for `hand_on_nodes`, which precedes."""
+    sums, layers = known(graph, _by_kind), known(grown, layer_costs)
+    if sums is None or layers is None:
         return
-    costs = [*layers[:at], *(LayerCost(),) * added, *layers[at:]]
+    sums = dict(sums)
     for index in changed:
-        node = grown.nodes[index]
-        if not added:
-            reads_image = graph.reads_image[index]
-        else:
-            reads_image = index == at and graph.reads_image[node.inputs[0]]
-        entering = tuple([grown.shapes[entry] for entry in node.inputs])
-        costs[index] = layer_cost(node.op, entering, grown.shapes[index], reads_image=reads_image)
-    remember(grown, layer_costs, tuple(costs))
+        if (name := kind(grown.nodes[index].op)) is not None:
+            before = LayerCost() if added else layer_costs(graph)[index]
+            sums[name] = LayerCost(*[a + b - c for a, b, c in zip(sums[name], layers[index], before, strict=True)])
+    remember(grown, _by_kind, sums)
 
 
 @once_per_graph
@@ -361,31 +365,13 @@ def _on_pixels(kernel: int, stride: int, padding: int, before: int, after: int) 
 @once_per_graph
 def cost(graph: Graph) -> Cost:
     """Return the operations per image, parameters and stored elements per image of a graph."""
-    layers: dict[type[ops.Op], list[LayerCost]] = {}
-    held_elements = index_elements = largest_elements = 0
     logits = graph.shapes[-1] if isinstance(graph.shapes[-1], Tokens) else None
-    for node, output, layer, is_held in zip(graph.nodes, graph.shapes, layer_costs(graph), held(graph), strict=True):
-        op = type(node.op)
-        layers.setdefault(op, []).append(layer)
-        elements = output.elements
-        if output == logits and op in (ops.Dense, ops.Softmax):
-            continue
-        if is_held:
-            held_elements += elements
-        if elements > largest_elements:
-            largest_elements = elements
-        held_elements += held_within(node.op, output)
-        if op in _KEEPS_INDICES:
-            index_elements += elements
-    by_kind = dict.fromkeys(KINDS, LayerCost())
-    for op, costs in layers.items():
-        if (name := _LAYERS[op][0]) is not None:
-            by_kind[name] = total([by_kind[name], *costs])
+    by_kind, (elements, within, indices) = _by_kind(graph), zip(*_stored(graph), strict=True)
     return Cost(
         *total(list(by_kind.values())),
-        held_elements=held_elements,
-        index_elements=index_elements,
-        largest_elements=largest_elements,
+        held_elements=sum(compress(elements, held(graph))) + sum(within),
+        index_elements=sum(indices),
+        largest_elements=max(elements),
         by_kind=MappingProxyType(by_kind),
         moments=1 if logits is None else 2,
         fp32_elements=0 if logits is None else 3 * logits.elements,

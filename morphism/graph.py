@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import TypeVar, assert_never
@@ -144,7 +144,12 @@ class Graph:
         """
         return hashlib.blake2b(
             ";".join(
-                [_code(node.op) + "".join([f"<{entering}" for entering in node.inputs]) for node in self.nodes]
+                [
+                    f"{code}<{node.inputs[0]}"
+                    if len(node.inputs) == 1
+                    else code + "".join([f"<{entering}" for entering in node.inputs])
+                    for code, node in zip(_codes(self), self.nodes, strict=True)
+                ]
             ).encode("ascii"),
             digest_size=16,
         ).hexdigest()
@@ -166,6 +171,25 @@ def once_per_graph(derive: Callable[[Graph], Result]) -> Callable[[Graph], Resul
         return result
 
     return remembered
+
+
+def once_per_node(derive: Callable[[Graph, int], Result]) -> Callable[[Graph], tuple[Result, ...]]:
+    """Decorate a function of a graph and the index of a node with a cache of the results for all nodes, in their order.
+
+    `derive`: a function of the node's operation, the shapes of its inputs and output, and `reads_image`, and of nothing else.
+    A graph that grows from another receives the known results of the nodes that are the same (`hand_on_nodes`).
+    """
+
+    @once_per_graph
+    @wraps(derive)
+    def of_all(graph: Graph) -> tuple[Result, ...]:
+        return tuple([derive(graph, index) for index in range(len(graph.nodes))])
+
+    _OF_NODES[_key(of_all)] = derive
+    return of_all
+
+
+_OF_NODES: dict[str, Callable[[Graph, int], object]] = {}
 
 
 def known(graph: Graph, derive: Callable[[Graph], Result]) -> Result | None:
@@ -194,6 +218,28 @@ def hand_on(graph: Graph, grown: Graph, names: Iterable[str], derived: Iterable[
     for key in (*names, *map(_key, derived)):
         if key in memory:
             grown.__dict__[key] = memory[key]
+
+
+def hand_on_nodes(graph: Graph, grown: Graph, changed: Collection[int], *, at: int = 0, added: int = 0) -> None:
+    """Store in `grown` the known results of `graph` for single nodes (`once_per_node`). Those of `changed` are derived anew.
+
+    `changed`: indices of the nodes of `grown` with another operation, input shape or output shape. `at`: index of the first
+    added node. `added`: number of added nodes, all of them in `changed`. All others of them depend on the first. Nothing is
+    stored if no parameters precede the node before the added nodes.
+    """
+    memory, reads_image = graph.__dict__, graph.reads_image
+    if added:
+        # nodes added after the image have parameters, so that later layers need input gradients that the parent did not need
+        if reads_image[at - 1]:
+            return
+        first = reads_image[grown.nodes[at].inputs[0]]
+        grown.__dict__["reads_image"] = (*reads_image[:at], first, *(False,) * (added - 1), *reads_image[at:])
+    for key, derive in _OF_NODES.items():
+        if key in memory:
+            results = [*memory[key][:at], *(None,) * added, *memory[key][at:]]
+            for index in changed:
+                results[index] = derive(grown, index)
+            grown.__dict__[key] = tuple(results)
 
 
 def _key(derive: Callable[[Graph], object]) -> str:
@@ -275,6 +321,11 @@ def _checked_shapes(nodes: tuple[Node, ...]) -> tuple[Shape, ...]:
             f"node {nodes[unread].name!r}: every node except the last must be an input of another. Remove it or connect it"
         )
     return tuple(shapes)
+
+
+@once_per_node
+def _codes(graph: Graph, index: int) -> str:
+    return _code(graph.nodes[index].op)
 
 
 def _code(op: ops.Op) -> str:

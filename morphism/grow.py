@@ -11,8 +11,8 @@ from typing import assert_never
 
 from morphism import sites
 from morphism.axes import Axes, axes, is_depthwise
-from morphism.cost import hand_on_layer_costs, held
-from morphism.graph import Graph, Node, hand_on, remember
+from morphism.cost import hand_on_sums, held
+from morphism.graph import Graph, Node, hand_on, hand_on_nodes, known, remember
 from morphism.morphs import Deepen, Heads, Kernel, Morph, Skip, Widen
 from morphism.ops import Add, Attention, BatchNormalisation, Convolution, GatedMlp, Op, Relu, Residual
 from morphism.shapes import Map, Shape, Vector
@@ -193,7 +193,12 @@ def _spliced(graph: Graph, after: int, shape: Shape, *added: Node) -> Graph:
         (*graph.nodes[: after + 1], *added, *moved),
         (*graph.shapes[: after + 1], *(shape,) * shift, *graph.shapes[after + 1 :]),
     )
-    hand_on_layer_costs(graph, grown, range(after + 1, after + 1 + shift), at=after + 1, added=shift)
+    places = range(after + 1, after + 1 + shift)
+    hand_on_nodes(graph, grown, places, at=after + 1, added=shift)
+    hand_on_sums(graph, grown, places, added=shift)
+    if (numbers := known(graph, sites.shape_numbers)) is not None:
+        numbers = (*numbers[: after + 1], *(numbers[after],) * shift, *numbers[after + 1 :])
+        remember(grown, sites.shape_numbers, numbers)
     return grown
 
 
@@ -205,9 +210,9 @@ def _replaced(graph: Graph, changed: dict[int, Op], shapes: dict[int, Shape]) ->
         leaving[index] = shape
     grown = Graph.of_lawful(tuple(nodes), tuple(leaving))
     hand_on(graph, grown, ("indices", "readers", "reads_image", "heads"), OF_STRUCTURE)
-    hand_on_layer_costs(
-        graph, grown, {*changed, *shapes, *[reader for index in shapes for reader in graph.readers[index]]}
-    )
+    affected = {*changed, *shapes, *[reader for index in shapes for reader in graph.readers[index]]}
+    hand_on_nodes(graph, grown, affected)
+    hand_on_sums(graph, grown, affected)
     return grown
 
 

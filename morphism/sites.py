@@ -9,10 +9,11 @@ kernel from 3 on, not of a convolution that reads the image. Heads: an Attention
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from morphism import ops
 from morphism.axes import axes
-from morphism.graph import LARGEST_GRAPH, Graph, once_per_graph
+from morphism.graph import LARGEST_GRAPH, Graph, once_per_graph, once_per_node
 from morphism.shapes import Map, Shape
 from morphism.transformer import NODES_OF_BLOCK, ends_of_blocks, residuals, sizes_at
 
@@ -77,6 +78,26 @@ def widen_sites(graph: Graph) -> tuple[int, ...]:
     return tuple(sorted([producer for axis in channel_axes.axes if axis.pinned is None for producer in axis.producers]))
 
 
+class Reach(NamedTuple):
+    """Sizes of the kernel of a convolution, as edges in pixels."""
+
+    kernel: int
+    largest: int
+    """Largest size up to LARGEST_GROWN_KERNEL (7) at which each weight reaches a pixel. `kernel` if no larger one does."""
+    is_whole: bool
+    """True if each weight reaches a pixel at some position."""
+
+
+@once_per_node
+def reaches(graph: Graph, index: int) -> Reach | None:
+    """Return the reach of each node, in order. None if it is no convolution."""
+    op = graph.nodes[index].op
+    if not isinstance(op, ops.Convolution):
+        return None
+    larger = (size for size in reversed(larger_kernels(op.kernel)) if _reaches(graph, index, size))
+    return Reach(op.kernel, next(larger, op.kernel), _reaches(graph, index, op.kernel))
+
+
 @once_per_graph
 def kernel_sites(graph: Graph) -> tuple[int, ...]:
     """Return the indices of the convolutions with a kernel that may grow, ascending.
@@ -84,12 +105,11 @@ def kernel_sites(graph: Graph) -> tuple[int, ...]:
     These are convolutions after another layer with parameters, with an odd kernel from 3 to below LARGEST_GROWN_KERNEL (7).
     """
     return tuple(
-        index
-        for index, node in enumerate(graph.nodes)
-        if isinstance(node.op, ops.Convolution)
-        and 3 <= node.op.kernel < LARGEST_GROWN_KERNEL
-        and node.op.kernel % 2
-        and not graph.reads_image[index]
+        [
+            index
+            for index, reach in enumerate(reaches(graph))
+            if reach and 3 <= reach.kernel < LARGEST_GROWN_KERNEL and reach.kernel % 2 and not graph.reads_image[index]
+        ]
     )
 
 
@@ -105,13 +125,9 @@ def useful_kernels(graph: Graph, index: int) -> range:
     kernels up to 2·map − 1, with map the shorter edge: 3 on maps of 2×2, 7 on maps of 4×4. The range is empty if none is
     larger.
     """
-    op = graph.nodes[index].op
-    assert isinstance(op, ops.Convolution)
-    sizes = larger_kernels(op.kernel)
-    for kernel in reversed(sizes):
-        if _reaches(graph, index, kernel, op.padding + (kernel - op.kernel) // 2):
-            return range(sizes.start, kernel + 1, 2)
-    return range(sizes.start, sizes.start, 2)
+    reach = reaches(graph)[index]
+    assert reach is not None, "the node is a convolution"
+    return range(reach.kernel + 2, reach.largest + 1, 2)
 
 
 @once_per_graph
@@ -120,17 +136,15 @@ def unreached(graph: Graph) -> dict[str, int]:
 
     The values are the edges of their kernels in pixels.
     """
-    return {
-        node.name: node.op.kernel
-        for index, node in enumerate(graph.nodes)
-        if isinstance(node.op, ops.Convolution) and not _reaches(graph, index, node.op.kernel, node.op.padding)
-    }
+    every = zip(graph.nodes, reaches(graph), strict=True)
+    return {node.name: reach.kernel for node, reach in every if reach and not reach.is_whole}
 
 
-def _reaches(graph: Graph, index: int, kernel: int, padding: int) -> bool:
-    """Return True if every row and column of a kernel meets a pixel at some position."""
+def _reaches(graph: Graph, index: int, kernel: int) -> bool:
+    """Return True if every row and column of a kernel, whose padding grows with it, meets a pixel at some position."""
     op, entering, leaving = graph.nodes[index].op, graph.shapes[graph.nodes[index].inputs[0]], graph.shapes[index]
     assert isinstance(op, ops.Convolution) and isinstance(entering, Map) and isinstance(leaving, Map)
+    padding = op.padding + (kernel - op.kernel) // 2
     edges = ((entering.height, leaving.height), (entering.width, leaving.width))
     return all(_reaches_along(kernel, padding, op.stride, before, after) for before, after in edges)
 

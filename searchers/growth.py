@@ -6,15 +6,13 @@ at least 3, except the one that reads the image, up to the size at which every w
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from random import Random
-from types import MappingProxyType
 from typing import Final, TypeVar
 
 from morphism import (
-    Convolution,
     Graph,
     IllegalMorph,
     Kernel,
@@ -24,9 +22,9 @@ from morphism import (
     choices,
     cost,
     legal,
-    useful_kernels,
 )
 from morphism.graph import once_per_graph
+from morphism.sites import reaches
 from searchers.history import History, Request
 
 
@@ -134,14 +132,14 @@ STEP: Final = 2
 
 
 @once_per_graph
-def tunable(graph: Graph) -> Mapping[int, Convolution]:
-    """Indices of convolutions with an odd kernel of at least 3, behind a layer with parameters."""
-    return MappingProxyType(
-        {
-            index: node.op
-            for index, (node, reads_image) in enumerate(zip(graph.nodes, graph.reads_image, strict=True))
-            if isinstance(node.op, Convolution) and node.op.kernel >= 3 and node.op.kernel % 2 and not reads_image
-        }
+def tunable(graph: Graph) -> tuple[tuple[str, int, int], ...]:
+    """Name, kernel and largest useful one of convolutions with an odd kernel of at least 3, behind a layer with parameters."""
+    return tuple(
+        [
+            (node.name, reach.kernel, reach.largest)
+            for node, reach, reads_image in zip(graph.nodes, reaches(graph), graph.reads_image, strict=True)
+            if reach and reach.kernel >= 3 and reach.kernel % 2 and not reads_image
+        ]
     )
 
 
@@ -157,7 +155,7 @@ def own_size(graph: Graph) -> int | None:
     It has the smallest sum of differences to the kernels of the tunable convolutions, each limited by its maps. A tie gives
     the smaller size.
     """
-    kernels = [(kernel, most) for _, kernel, most in _room(graph)]
+    kernels = [(kernel, most) for _, kernel, most in tunable(graph)]
     return min(
         sizes_of(graph),
         key=lambda size: (sum([abs(kernel - min(size, most)) for kernel, most in kernels]), size),
@@ -167,17 +165,4 @@ def own_size(graph: Graph) -> int | None:
 
 def enlarging(graph: Graph, size: int) -> tuple[Kernel, ...]:
     """Enlarge every smaller tunable kernel to `size` (edge in pixels), or to the limit of its maps."""
-    return tuple([Kernel(name, min(size, most)) for name, kernel, most in _room(graph) if kernel < min(size, most)])
-
-
-@once_per_graph
-def _room(graph: Graph) -> tuple[tuple[str, int, int], ...]:
-    return tuple([(graph.nodes[index].name, op.kernel, _largest(graph, index)) for index, op in tunable(graph).items()])
-
-
-def _largest(graph: Graph, index: int) -> int:
-    """Return the largest useful kernel size of a convolution, or its current kernel size if there is none."""
-    op = graph.nodes[index].op
-    assert isinstance(op, Convolution)
-    useful = useful_kernels(graph, index)
-    return useful[-1] if useful else op.kernel
+    return tuple([Kernel(name, min(size, most)) for name, kernel, most in tunable(graph) if kernel < min(size, most)])

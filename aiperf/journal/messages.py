@@ -205,8 +205,11 @@ def recorded(kind: type[_E], message: msgspec.Struct, now: float, **computed: An
     The event has the message's fields of equal name, the fields in `computed` (which replace those of the message), and
     `now`, in seconds since the start of the run, as its time.
     """
-    passed_on = {name: getattr(message, name) for name in _common_fields(kind, type(message))}
-    return kind(**(passed_on | computed | {"at": now}))
+    for name in _common_fields(kind, type(message)):
+        if name not in computed:
+            computed[name] = getattr(message, name)
+    computed["at"] = now
+    return kind(**computed)
 
 
 @lru_cache(maxsize=256)

@@ -219,12 +219,19 @@ def waterfall_top(fallen: Waterfall) -> str:
     return f"{top} ({units.count(fallen.accelerators)} × {fallen.top_source})"
 
 
-def energy_by_activity(fallen: Waterfall) -> str:
+def by_minute(report: Report) -> str:
+    """Return the sentence that marks figures of telemetry by minute, after a blank. Empty for figures of seconds."""
+    is_by_minute = report.telemetry is not None and report.telemetry.is_by_minute
+    return " By minute: the energy of a minute is divided by the activities' share of its time." if is_by_minute else ""
+
+
+def energy_by_activity(report: Report, fallen: Waterfall) -> str:
     """Return the energy of the accelerators (without any: of the processors) by activity as a sentence."""
     if fallen.joules is None:
         return "Energy of these parts: not measured."
     parts = ", ".join(f"{part.activity} {units.si(part.joules, 'J')}" for part in fallen.energy)
-    return f"Energy of the {fallen.energy_of}, {units.si(fallen.joules, 'J')}: {parts}. Epochs are not split up."
+    text = f"Energy of the {fallen.energy_of}, {units.si(fallen.joules, 'J')}: {parts}. Epochs are not split up."
+    return text + by_minute(report)
 
 
 SINGULAR = {"meters": "meter", "accelerators": "accelerator", "processors": "processor"}

@@ -107,8 +107,10 @@ def _interval(trial: Trial, message: messages.Advanced, now: float, regions: int
     # during a step.
     rest, parts = {"": length}, {}
     for (name, whole), total, before in zip(events.CLOCKS.items(), events.clocks(message), trial.sums, strict=True):
-        parts[name] = rest[name] = min(max(0.0, total - before), rest[whole])
-        rest[whole] -= parts[name]
+        part, most = total - before, rest[whole]
+        part = min(part, most) if part > 0.0 else 0.0
+        parts[name] = rest[name] = part
+        rest[whole] = most - part
     if not (images or validated or regions or any(parts.values())):
         return None
     return events.Interval(

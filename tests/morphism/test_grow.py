@@ -60,7 +60,7 @@ def assert_equals_full_check(grown: Graph) -> None:
         layer_cost(node.op, tuple(checked.shapes[entering] for entering in node.inputs), shape, reads_image=reads_image)
         for node, shape, reads_image in zip(checked.nodes, checked.shapes, checked.reads_image, strict=True)
     )
-    for derived in (*OF_STRUCTURE, sites.kernel_sites, sites.shape_numbers):
+    for derived in (*OF_STRUCTURE, sites.kernel_sites, sites.shape_numbers, sites.reaches, sites.unreached):
         assert derived(grown) == derived(checked), derived
     assert cost(grown) == cost(checked)
     assert list(changes(grown)) == list(changes(checked))

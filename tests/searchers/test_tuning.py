@@ -85,7 +85,7 @@ def test_a_kernel_size_enlarges_smaller_kernels_but_the_images(name: str, size: 
 
 def test_the_own_size_is_that_of_most_kernels_without_the_stem() -> None:
     graph = start("resnet50_v1")
-    assert "stem.conv" not in {graph.nodes[index].name for index in tunable(graph)}
+    assert "stem.conv" not in {name for name, _, _ in tunable(graph)}
     assert own_size(graph) == 3
     assert own_size(enlarged(graph, 5)) == 5
     one, _ = apply(graph, Kernel("stage1.block1.conv2", 7))
@@ -99,7 +99,7 @@ def test_the_own_size_ignores_maps_too_small_for_the_tuned_size() -> None:
         larger = enlarged(SMALL, size)  # its last maps have 2×2 pixels, without room for 5
 
         assert own_size(larger) == size
-        assert min(op.kernel for op in tunable(larger).values()) == 3
+        assert min(kernel for _, kernel, _ in tunable(larger)) == 3
 
 
 def run_of(results: int, at: Space) -> Run:

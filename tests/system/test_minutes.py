@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +16,10 @@ from aiperf.accounting.accelerator_time import Activity, WorkerSpan
 from aiperf.accounting.work_log import work_log
 from aiperf.cli.run import _print_score
 from aiperf.journal.journal import read as read_journal
-from aiperf.report.sections.devices import BY_MINUTE, energy_table, telemetry
+from aiperf.page.section import DrawnFigure
+from aiperf.report.phrases import by_minute
+from aiperf.report.sections.devices import energy_table, telemetry
+from aiperf.report.sections.time_spent import loss_table, waterfall
 from aiperf.report.write import report_of
 from aiperf.system.log import (
     LARGEST_MEMBER,
@@ -306,7 +310,12 @@ def test_report_of_many_accelerators_is_by_minute_and_says_so(
 
     assert report.telemetry is not None and report.telemetry.is_by_minute
     assert len(report.telemetry.accelerators) == 9 * ACCELERATORS
+    mark = by_minute(report)
+    assert mark.startswith(" By minute") and by_minute(replace(report, telemetry=None)) == ""
     for table in (telemetry(report), energy_table(report)):
-        assert table is not None and table.footnote.endswith(BY_MINUTE)
+        assert table is not None and table.footnote.endswith(mark)
+    losses, drawn = loss_table(report), waterfall(report)
+    assert losses is not None and mark in losses.footnote
+    assert isinstance(drawn, DrawnFigure) and mark in drawn.caption
     _print_score(work_log(read_journal(run / "journal.jsonl")))
     assert capsys.readouterr().out.startswith("score ")

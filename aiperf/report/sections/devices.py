@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 MOST_DEVICES = 64
 MOST_HOSTS = 64
-BY_MINUTE = " By minute: the energy of a minute is divided by the activities' share of its time."
 
 
 def devices(report: Report) -> Section:
@@ -55,7 +54,7 @@ def telemetry(report: Report) -> Table | None:
     )
     footnote = "A dash: the device does not report this figure."
     footnote += f" {units.count(len(every) - len(shown))} more devices are in report.json." if every != shown else ""
-    footnote += BY_MINUTE if report.telemetry.is_by_minute else ""
+    footnote += phrases.by_minute(report)
     return table("telemetry", "Devices over the valid window", columns, footnote, is_sortable=True)
 
 
@@ -112,7 +111,7 @@ def energy_table(report: Report) -> Table | None:
     )  # fmt: skip
     restarts = sum(one.counter_restarts for one in report.energy.scopes)
     footnote = "A dash was not measured. Gaps are not filled. Methods: docs/report.md."
-    footnote += BY_MINUTE if report.telemetry is not None and report.telemetry.is_by_minute else ""
+    footnote += phrases.by_minute(report)
     if restarts:
         footnote += f" Counters restarted {units.count(restarts)} times; samples, if any, cover that time."
     return table("energy", "Energy over the valid window", columns, footnote)

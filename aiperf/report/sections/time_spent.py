@@ -89,7 +89,9 @@ def loss_table(report: Report) -> Table | None:
         "lost to", Column("share of the peak", True), Column("FLOPS", True),
         Column("accelerator time", True, "at the rate of the peak"), Column("energy", True, energy), "meaning",
     )  # fmt: skip
-    footnote = f"Peak: {phrases.waterfall_top(fallen)}. {phrases.energy_by_activity(fallen)} Details: docs/report.md."
+    footnote = (
+        f"Peak: {phrases.waterfall_top(fallen)}. {phrases.energy_by_activity(report, fallen)} Details: docs/report.md."
+    )
     return rows("losses", "Losses by part", heads, cells, footnote)
 
 
@@ -199,7 +201,7 @@ def waterfall(report: Report) -> DrawnFigure:
         f"accelerator is worth {flops_per_second(fallen.flops_per_accelerator)} wherever it went, so that FLOPS and "
         "accelerator time are one scale, and no order of the parts matters."
     )
-    caption += f" {energy_by_activity(fallen)}"
+    caption += f" {energy_by_activity(report, fallen)}"
     if none:
         caption += f" Nothing was lost to: {', '.join(none)}."
     negative = [f"{loss.name}: {loss.why_negative}" for loss in shown if loss.why_negative]

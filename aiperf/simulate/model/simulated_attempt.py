@@ -235,13 +235,14 @@ class SimulatedAttempt:
             "input_seconds": steps * pace.input_seconds,
             "checkpoint_seconds": checkpoint,
         }
-        before = zip(events.CLOCKS, self._sums_before, strict=True)
+        for name, earlier in zip(events.CLOCKS, self._sums_before, strict=True):
+            seconds[name] = earlier + seconds.get(name, 0.0) * rate
         return messages.Advanced(
             epoch=self.epoch,
             batch_size=self.batch_size,
             training_images=steps * pace.images_per_step,
             validation_images=int(validated),
-            **(self._who | {name: earlier + seconds.get(name, 0.0) * rate for name, earlier in before}),
+            **(self._who | seconds),
         )
 
 

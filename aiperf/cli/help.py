@@ -6,6 +6,7 @@ import ast
 import inspect
 import platform
 import sys
+import textwrap
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
@@ -41,12 +42,11 @@ usage: python -m aiperf [GROUP=CHOICE …] [OPTION=VALUE …]    a run, here of 
        python -m aiperf [OPTION=VALUE …] --cfg job           the composed configuration as YAML; --version
 """
 EXAMPLES = """
-examples:
-  python -m aiperf +cluster=slurm cluster.nodes=8 …    submit a job to Slurm and follow it
-  python -m aiperf resume=runs/20261121-120000-digits  resume after a crash or Ctrl-C"""
+example:
+  python -m aiperf +cluster=slurm cluster.nodes=8 …    submit a job to Slurm and follow it"""
 COMMON = {
     "dataset": "{choices}",
-    "dataset.root": "folder of the images, for a data set of files",
+    "dataset.root": "folder of the samples, for a data set of files",
     "schedule": "length and rounds: {choices}",
     "schedule.duration_seconds": "length of the run, warm-up included",
     "+cluster": "where to run; default: here. {choices}",
@@ -56,7 +56,7 @@ COMMON = {
     "seed": "all randomness is derived from it",
     "name": "second half of the run's folder, runs/TIME-NAME",
     "dry_run": "print the plan and start nothing",
-    "resume": "run to resume",
+    "resume": "run to resume after a crash or Ctrl-C, such as runs/20261121-120000-digits",
 }
 LIBRARIES = ("torch", "ray", "horovod", "hydra-core", "optuna")
 """Distributions of which `--version` shows the version. A journal holds all versions."""
@@ -82,7 +82,8 @@ def _screen() -> Iterator[str]:
         group = name.lstrip("+")
         value = written(values[name]) if values.get(name) is not None else ""
         listed = ", ".join(choices(group)) if group in GROUPS else ""
-        common.append((f"{name}={value}", meaning.format(choices=listed)))
+        first, *more = textwrap.wrap(meaning.format(choices=listed), 76)
+        common += [(f"{name}={value}", first), *[("", line) for line in more]]
     yield ""
     yield from table_lines(rows("options", "common options, with the defaults of a run:", ("", ""), common))
     yield EXAMPLES

@@ -68,7 +68,7 @@ def test_help_shows_the_defaults_of_the_default_run(aiperf: User) -> None:
         ("trainer", "trainer.precision=auto"),
         ("+cluster=slurm", "cluster.partition=null"),
         ("cluster", "cluster (ray): "),
-        ("dataset.root", "with dataset=images, dataset=cifar10, dataset=imagenet, dataset=weather:"),
+        ("dataset.root", "with dataset=images, dataset=cifar10, dataset=imagenet, dataset=weather, dataset=tokens:"),
     ],
 )
 def test_help_of_an_option_or_group_shows_its_limits(aiperf: User, name: str, shown: str) -> None:
@@ -118,7 +118,14 @@ def test_help_shows_each_choice_with_all_its_options(aiperf: User) -> None:
     for part, schemas in schemas_of_parts().items():
         for schema in schemas if len(schemas) > 1 else ():
             own = message.partition(f"\n{part} ({name_of_choice(schema)}): ")[2].partition("\n\n")[0]
-            for name in inspect.get_annotations(schema).keys() - {"name", "kind", "module", "usual_start", "files"}:
+            for name in inspect.get_annotations(schema).keys() - {
+                "name",
+                "kind",
+                "module",
+                "usual_start",
+                "quick_epochs",
+                "files",
+            }:
                 assert f"\n  {part}.{name}=" in own, (part, schema, name)
 
 

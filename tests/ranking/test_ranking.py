@@ -167,7 +167,7 @@ def another(rule: Rule) -> Any:
         case Equals(bool() as value):
             return not value
         case Equals(int() | float() as value):
-            return value * 1.001 if isinstance(value, float) else value + 1
+            return value * 1.001 or 0.001 if isinstance(value, float) else value + 1
         case Equals(list() as value):
             return [*value[:-1], value[-1] + 1]
         case Equals(value):

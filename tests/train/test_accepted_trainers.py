@@ -64,9 +64,9 @@ def is_built(trainer: TrainerConf | None) -> None:
         parameter = torch.nn.Parameter(torch.ones(3))
         parameter.grad = torch.full_like(parameter, 1e-3)
         group = optimiser.param_groups[0]
-        torch.optim.SGD(
-            [parameter], lr=rate, momentum=group["momentum"], weight_decay=group["weight_decay"], fused=True
-        ).step()
+        values = {name: group[name] for name in ("lr", "momentum", "betas", "weight_decay", "fused") if name in group}
+        kind = torch.optim.SGD if trainer.optimiser == "sgd" else torch.optim.AdamW
+        kind([parameter], **values).step()
         assert torch.isfinite(parameter).all()
 
 

@@ -53,6 +53,7 @@ def test_miopen_is_set_on_amd_unless_the_user_did(
     if own is not None:
         monkeypatch.setenv("MIOPEN_FIND_MODE", own)
     monkeypatch.setattr(torch.version, "hip", hip)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "AMD Instinct MI300X")
     monkeypatch.setattr(rank_context, "timeline_of", lambda device, waiting: None)
     monkeypatch.setattr(rank_context, "memory_of_rank", lambda *arguments: 0)
 

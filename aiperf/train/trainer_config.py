@@ -168,6 +168,9 @@ class TrainerConf:
             raise conflict("trainer.compile='regions'", "trainer.channels_last=False", "Leave one of them out")
         if self.compile == "regions" and self.cuda_graphs == "on":
             raise conflict("trainer.compile='regions'", "trainer.cuda_graphs='on'", "Leave one of them out")
+        if self.profile_steps and self.optimiser == "adamw":  # the updates that 16 bits lose are those of SGD
+            fix = "Leave trainer.profile_steps out"
+            raise conflict(f"trainer.profile_steps={self.profile_steps}", "trainer.optimiser='adamw'", fix)
 
 
 def complete(options: dict[str, Any], start: str, *, is_tokens: bool) -> None:

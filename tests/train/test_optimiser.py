@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from aiperf.config import as_plain, configure, from_plain
+from aiperf.errors import BadConfiguration
 from aiperf.train.optimiser import initial_state, load_state, optimiser_of, state_by_name
 from aiperf.train.trainer_config import TrainerConf
 
@@ -146,3 +147,16 @@ def test_a_rank_without_compilation_loads_no_compiler() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
 
     assert done.stdout.split() == ["False"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("trainer.profile_steps=2", "trainer.optimiser=adamw"),
+        ("trainer.compile=regions", "trainer.channels_last=false"),
+        ("trainer.compile=regions", "trainer.cuda_graphs=on"),
+    ],
+)
+def test_options_that_exclude_each_other_are_refused_by_name(words: tuple[str, str]) -> None:
+    with pytest.raises(BadConfiguration, match=r"trainer\.\w+=.* cannot be combined with trainer\.\w+=.*\. Leave "):
+        configure(words)

@@ -196,7 +196,7 @@ def test_a_recorder_separates_a_foreign_program_from_its_run(invented_driver: Pa
             if process is not None:
                 process.kill()
                 process.wait()
-    spinning.stdout.close()
+        spinning.stdout.close()
 
     told = seen(out)
     first, last = told[0].look.processors, told[-1].look.processors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,14 @@ class _Eager(torch.optim.Optimizer):
 
     The wrappers import torch._dynamo, which costs each starting rank more than a second of processor time (torch 2.13).
     """
+
+    _update: ClassVar[Callable[..., None]]
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure is used
+        assert closure is None
+        self.clip()
+        self._update(self)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         _add_param_group(self, param_group)
@@ -47,19 +55,11 @@ class _Eager(torch.optim.Optimizer):
 
 
 class EagerSgd(_Eager, torch.optim.SGD):
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure is used
-        assert closure is None
-        self.clip()
-        _sgd_step(self)
+    _update = staticmethod(_sgd_step)
 
 
 class EagerAdamW(_Eager, torch.optim.AdamW):
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]  # no closure is used
-        assert closure is None
-        self.clip()
-        _adamw_step(self)
+    _update = staticmethod(_adamw_step)
 
 
 def optimiser_of(module: nn.Module, conf: TrainerConf) -> EagerSgd | EagerAdamW:
